@@ -315,9 +315,20 @@ def test_importing_millstream_loads_nothing_else() -> None:
 
 
 def test_the_public_names_load_no_engine() -> None:
-    """A program that only describes a topology, or a client that holds tasks only, does not pay for Spark."""
+    """A program that only describes a topology, or a client that holds tasks only, does not pay for Spark;
+    and one without a schema registry not for HTTP."""
     engines = {"pyspark", "py4j", "confluent_kafka", "kafka", "rocksdict", "duckdb"}
-    heavy = engines | {"pandas", "numpy", "pyarrow", "fastapi", "uvicorn", "pydantic", "rich", "IPython"}
+    heavy = engines | {
+        "pandas",
+        "numpy",
+        "pyarrow",
+        "fastapi",
+        "uvicorn",
+        "pydantic",
+        "rich",
+        "IPython",
+        "http",
+    }
     assert said(f"import sys; from millstream import *; print(sorted({{*sys.modules}} & {heavy}))") == "[]"
 
 

@@ -6,72 +6,14 @@ the map.
 Everything public can be imported from here; exceptions also from `millstream.errors`, what tests need from
 `millstream.testing`, the embedded broker from `millstream.broker`, queries over HTTP from
 `millstream.server`.
+
+They are loaded when they are first used, so that a command, a worker or a test only pays for what it needs.
 """
 
-from millstream.config import StreamsConfig
-from millstream.dsl.builder import StreamsBuilder
-from millstream.dsl.cogrouped import (
-    CogroupedKStream,
-    SessionWindowedCogroupedKStream,
-    TimeWindowedCogroupedKStream,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from millstream.dsl.early_functions import install as _read_types_of_functions
-from millstream.dsl.emission import (
-    BufferConfig,
-    EagerBufferConfig,
-    EmitStrategy,
-    StrictBufferConfig,
-    Suppressed,
-)
-from millstream.dsl.error_handlers import (
-    ConsumerRecord,
-    DeserializationExceptionHandler,
-    ErrorHandlerContext,
-    ErrorHandlerResponse,
-    ErrorHandlerResult,
-    FailedRecord,
-    ProcessingExceptionHandler,
-    ProducerRecord,
-    ProductionExceptionHandler,
-    SerializationExceptionOrigin,
-)
-from millstream.dsl.frames import DataFrameTable, StreamDataFrame
-from millstream.dsl.globalktable import GlobalKTable
-from millstream.dsl.grouped import KGroupedStream
-from millstream.dsl.grouped_table import KGroupedTable
-from millstream.dsl.handlers import (
-    DefaultProductionExceptionHandler,
-    LogAndContinueExceptionHandler,
-    LogAndContinueProcessingExceptionHandler,
-    LogAndContinueProductionExceptionHandler,
-    LogAndFailExceptionHandler,
-    LogAndFailProcessingExceptionHandler,
-)
-from millstream.dsl.join_options import Joined, StreamJoined, TableJoined
-from millstream.dsl.kstream import BranchedKStream, KStream
-from millstream.dsl.ktable import KTable
-from millstream.dsl.options import (
-    AutoOffsetReset,
-    Branched,
-    Consumed,
-    Grouped,
-    Materialized,
-    Named,
-    Produced,
-    Repartitioned,
-    StoreType,
-)
-from millstream.dsl.printed import Printed
-from millstream.dsl.store_builders import StoreBuilder
-from millstream.dsl.store_suppliers import Stores
-from millstream.dsl.timestamps import (
-    FailOnInvalidTimestamp,
-    LogAndSkipOnInvalidTimestamp,
-    TimestampExtractor,
-    UsePartitionTimeOnInvalidTimestamp,
-    WallclockTimestampExtractor,
-)
-from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, windowed_text
 from millstream.errors import (
     ApplicationShutdownException,
     ArtifactException,
@@ -104,98 +46,164 @@ from millstream.errors import (
     TopologyException,
     UnknownStateStoreException,
 )
-from millstream.logs import logging as logging  # not in __all__: it would hide Python's own
-from millstream.model import (
-    KeyValue,
-    LagInfo,
-    PipelineMetadata,
-    SessionWindow,
-    TaskId,
-    TaskMetadata,
-    ThreadMetadata,
-    TimeWindow,
-    TopicPartition,
-    ValueAndTimestamp,
-    Window,
-    Windowed,
-)
-from millstream.processors.api import (
-    Cancellable,
-    FixedKeyProcessor,
-    FixedKeyProcessorContext,
-    FixedKeyRecord,
-    Processor,
-    ProcessorContext,
-    PunctuationType,
-    Record,
-    RecordMetadata,
-    ValueTransformerWithKey,
-)
-from millstream.processors.function_processors import processor
-from millstream.processors.stores import (
-    KeyValueStore,
-    SessionStore,
-    TimestampedKeyValueStore,
-    TimestampedWindowStore,
-    VersionedKeyValueStore,
-    WindowStore,
-)
-from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore
-from millstream.query.iterators import AsyncKeyValueIterator, KeyValueIterator, WindowStoreIterator
-from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
-from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
-from millstream.query.position import (
-    Position,
-    PositionBound,
-)
-from millstream.query.request import (
-    KeyQuery,
-    MultiVersionedKeyQuery,
-    Query,
-    RangeQuery,
-    ResultOrder,
-    SessionRangeQuery,
-    StateQueryRequest,
-    TimestampedKeyQuery,
-    TimestampedRangeQuery,
-    VersionedKeyQuery,
-    WindowKeyQuery,
-    WindowRangeQuery,
-)
-from millstream.query.result import (
-    FailureReason,
-    QueryResult,
-    StateQueryResult,
-    VersionedRecord,
-)
-from millstream.query.windowed_handles import ReadOnlySessionStore, ReadOnlyWindowStore
-from millstream.runtime.client import KafkaStreams
-from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
-from millstream.runtime.health import Health
-from millstream.runtime.policies import UncaughtExceptionPolicy
-from millstream.runtime.state.failure import StreamsUncaughtExceptionResponse, StreamThreadExceptionResponse
-from millstream.runtime.state.history import FailureRecord
-from millstream.runtime.threads.handler import FailureContext
-from millstream.runtime.threads.standby_updates import StandbyUpdateListener, SuspendReason
-from millstream.serdes.avro_types import avro_record
-from millstream.serdes.serde import Serde
-from millstream.serdes.serdes import Serdes
-from millstream.serdes.windowed_serdes import WindowedSerdes
-from millstream.stores.updater import StateRestoreListener
-from millstream.topology.columns import RecordContext
-from millstream.topology.topology import Topology
-from millstream.topology.windows import (
-    DailyTimeWindows,
-    JoinWindows,
-    SessionWindows,
-    SlidingWindows,
-    TimeWindows,
-    UnlimitedWindows,
-)
+
+if TYPE_CHECKING:
+    from millstream.config import StreamsConfig
+    from millstream.dsl.builder import StreamsBuilder
+    from millstream.dsl.cogrouped import (
+        CogroupedKStream,
+        SessionWindowedCogroupedKStream,
+        TimeWindowedCogroupedKStream,
+    )
+    from millstream.dsl.emission import (
+        BufferConfig,
+        EagerBufferConfig,
+        EmitStrategy,
+        StrictBufferConfig,
+        Suppressed,
+    )
+    from millstream.dsl.error_handlers import (
+        ConsumerRecord,
+        DeserializationExceptionHandler,
+        ErrorHandlerContext,
+        ErrorHandlerResponse,
+        ErrorHandlerResult,
+        FailedRecord,
+        ProcessingExceptionHandler,
+        ProducerRecord,
+        ProductionExceptionHandler,
+        SerializationExceptionOrigin,
+    )
+    from millstream.dsl.frames import DataFrameTable, StreamDataFrame
+    from millstream.dsl.globalktable import GlobalKTable
+    from millstream.dsl.grouped import KGroupedStream
+    from millstream.dsl.grouped_table import KGroupedTable
+    from millstream.dsl.handlers import (
+        DefaultProductionExceptionHandler,
+        LogAndContinueExceptionHandler,
+        LogAndContinueProcessingExceptionHandler,
+        LogAndContinueProductionExceptionHandler,
+        LogAndFailExceptionHandler,
+        LogAndFailProcessingExceptionHandler,
+    )
+    from millstream.dsl.join_options import Joined, StreamJoined, TableJoined
+    from millstream.dsl.kstream import BranchedKStream, KStream
+    from millstream.dsl.ktable import KTable
+    from millstream.dsl.options import (
+        AutoOffsetReset,
+        Branched,
+        Consumed,
+        Grouped,
+        Materialized,
+        Named,
+        Produced,
+        Repartitioned,
+        StoreType,
+    )
+    from millstream.dsl.printed import Printed
+    from millstream.dsl.store_builders import StoreBuilder
+    from millstream.dsl.store_suppliers import Stores
+    from millstream.dsl.timestamps import (
+        FailOnInvalidTimestamp,
+        LogAndSkipOnInvalidTimestamp,
+        TimestampExtractor,
+        UsePartitionTimeOnInvalidTimestamp,
+        WallclockTimestampExtractor,
+    )
+    from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, windowed_text
+    from millstream.logs import logging as logging  # not in __all__: it would hide Python's own
+    from millstream.model import (
+        KeyValue,
+        LagInfo,
+        PipelineMetadata,
+        SessionWindow,
+        TaskId,
+        TaskMetadata,
+        ThreadMetadata,
+        TimeWindow,
+        TopicPartition,
+        ValueAndTimestamp,
+        Window,
+        Windowed,
+    )
+    from millstream.processors.api import (
+        Cancellable,
+        FixedKeyProcessor,
+        FixedKeyProcessorContext,
+        FixedKeyRecord,
+        Processor,
+        ProcessorContext,
+        PunctuationType,
+        Record,
+        RecordMetadata,
+        ValueTransformerWithKey,
+    )
+    from millstream.processors.function_processors import processor
+    from millstream.processors.stores import (
+        KeyValueStore,
+        SessionStore,
+        TimestampedKeyValueStore,
+        TimestampedWindowStore,
+        VersionedKeyValueStore,
+        WindowStore,
+    )
+    from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore
+    from millstream.query.iterators import AsyncKeyValueIterator, KeyValueIterator, WindowStoreIterator
+    from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
+    from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
+    from millstream.query.position import (
+        Position,
+        PositionBound,
+    )
+    from millstream.query.request import (
+        KeyQuery,
+        MultiVersionedKeyQuery,
+        Query,
+        RangeQuery,
+        ResultOrder,
+        SessionRangeQuery,
+        StateQueryRequest,
+        TimestampedKeyQuery,
+        TimestampedRangeQuery,
+        VersionedKeyQuery,
+        WindowKeyQuery,
+        WindowRangeQuery,
+    )
+    from millstream.query.result import (
+        FailureReason,
+        QueryResult,
+        StateQueryResult,
+        VersionedRecord,
+    )
+    from millstream.query.windowed_handles import ReadOnlySessionStore, ReadOnlyWindowStore
+    from millstream.runtime.client import KafkaStreams
+    from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
+    from millstream.runtime.health import Health
+    from millstream.runtime.policies import UncaughtExceptionPolicy
+    from millstream.runtime.state.failure import (
+        StreamsUncaughtExceptionResponse,
+        StreamThreadExceptionResponse,
+    )
+    from millstream.runtime.state.history import FailureRecord
+    from millstream.runtime.threads.handler import FailureContext
+    from millstream.runtime.threads.standby_updates import StandbyUpdateListener, SuspendReason
+    from millstream.serdes.avro_types import avro_record
+    from millstream.serdes.serde import Serde
+    from millstream.serdes.serdes import Serdes
+    from millstream.serdes.windowed_serdes import WindowedSerdes
+    from millstream.stores.updater import StateRestoreListener
+    from millstream.topology.columns import RecordContext
+    from millstream.topology.topology import Topology
+    from millstream.topology.windows import (
+        DailyTimeWindows,
+        JoinWindows,
+        SessionWindows,
+        SlidingWindows,
+        TimeWindows,
+        UnlimitedWindows,
+    )
 
 __version__ = "0.1.0"
-
-_read_types_of_functions()
 
 __all__ = [
     "ApplicationShutdownException",
@@ -369,3 +377,97 @@ __all__ = [
     "processor",
     "windowed_text",
 ]
+
+_HOMES = {
+    "config": "StreamsConfig",
+    "dsl.builder": "StreamsBuilder",
+    "dsl.cogrouped": "CogroupedKStream SessionWindowedCogroupedKStream TimeWindowedCogroupedKStream",
+    "dsl.emission": "BufferConfig EagerBufferConfig EmitStrategy StrictBufferConfig Suppressed",
+    "dsl.error_handlers": (
+        "ConsumerRecord DeserializationExceptionHandler ErrorHandlerContext ErrorHandlerResponse "
+        "ErrorHandlerResult FailedRecord ProcessingExceptionHandler ProducerRecord "
+        "ProductionExceptionHandler SerializationExceptionOrigin"
+    ),
+    "dsl.frames": "DataFrameTable StreamDataFrame",
+    "dsl.globalktable": "GlobalKTable",
+    "dsl.grouped": "KGroupedStream",
+    "dsl.grouped_table": "KGroupedTable",
+    "dsl.handlers": (
+        "DefaultProductionExceptionHandler LogAndContinueExceptionHandler "
+        "LogAndContinueProcessingExceptionHandler LogAndContinueProductionExceptionHandler "
+        "LogAndFailExceptionHandler LogAndFailProcessingExceptionHandler"
+    ),
+    "dsl.join_options": "Joined StreamJoined TableJoined",
+    "dsl.kstream": "BranchedKStream KStream",
+    "dsl.ktable": "KTable",
+    "dsl.options": (
+        "AutoOffsetReset Branched Consumed Grouped Materialized Named Produced Repartitioned StoreType"
+    ),
+    "dsl.printed": "Printed",
+    "dsl.store_builders": "StoreBuilder",
+    "dsl.store_suppliers": "Stores",
+    "dsl.timestamps": (
+        "FailOnInvalidTimestamp LogAndSkipOnInvalidTimestamp TimestampExtractor "
+        "UsePartitionTimeOnInvalidTimestamp WallclockTimestampExtractor"
+    ),
+    "dsl.windowed": "SessionWindowedKStream TimeWindowedKStream windowed_text",
+    "logs": "logging",
+    "model": (
+        "KeyValue LagInfo PipelineMetadata SessionWindow TaskId TaskMetadata ThreadMetadata "
+        "TimeWindow TopicPartition ValueAndTimestamp Window Windowed"
+    ),
+    "processors.api": (
+        "Cancellable FixedKeyProcessor FixedKeyProcessorContext FixedKeyRecord Processor "
+        "ProcessorContext PunctuationType Record RecordMetadata ValueTransformerWithKey"
+    ),
+    "processors.function_processors": "processor",
+    "processors.stores": (
+        "KeyValueStore SessionStore TimestampedKeyValueStore TimestampedWindowStore "
+        "VersionedKeyValueStore WindowStore"
+    ),
+    "query.composite": "QueryableStoreTypes ReadOnlyKeyValueStore",
+    "query.iterators": "AsyncKeyValueIterator KeyValueIterator WindowStoreIterator",
+    "query.metadata": "HostInfo KeyQueryMetadata StreamsMetadata",
+    "query.parameters": "QueryableStoreType StoreQueryParameters",
+    "query.position": "Position PositionBound",
+    "query.request": (
+        "KeyQuery MultiVersionedKeyQuery Query RangeQuery ResultOrder SessionRangeQuery "
+        "StateQueryRequest TimestampedKeyQuery TimestampedRangeQuery VersionedKeyQuery "
+        "WindowKeyQuery WindowRangeQuery"
+    ),
+    "query.result": "FailureReason QueryResult StateQueryResult VersionedRecord",
+    "query.windowed_handles": "ReadOnlySessionStore ReadOnlyWindowStore",
+    "runtime.client": "KafkaStreams",
+    "runtime.close_options": "CloseOptions GroupMembershipOperation",
+    "runtime.health": "Health",
+    "runtime.policies": "UncaughtExceptionPolicy",
+    "runtime.state.failure": "StreamsUncaughtExceptionResponse StreamThreadExceptionResponse",
+    "runtime.state.history": "FailureRecord",
+    "runtime.threads.handler": "FailureContext",
+    "runtime.threads.standby_updates": "StandbyUpdateListener SuspendReason",
+    "serdes.avro_types": "avro_record",
+    "serdes.serde": "Serde",
+    "serdes.serdes": "Serdes",
+    "serdes.windowed_serdes": "WindowedSerdes",
+    "stores.updater": "StateRestoreListener",
+    "topology.columns": "RecordContext",
+    "topology.topology": "Topology",
+    "topology.windows": (
+        "DailyTimeWindows JoinWindows SessionWindows SlidingWindows TimeWindows UnlimitedWindows"
+    ),
+}
+"""Where the names that are loaded later are: the imports above once more, as a test checks."""
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+_read_types_of_functions()
+
+if not TYPE_CHECKING:  # who checks types is to refuse other names
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_HOME_OF})

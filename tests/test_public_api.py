@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pickle
 import subprocess
@@ -9,6 +10,9 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+
+import pytest
+from syntax import syntax_of
 
 import millstream
 from millstream import errors
@@ -270,13 +274,62 @@ def test_each_leaf_of_kip_216_says_whether_to_retry() -> None:
     assert len(leaves) == 7
 
 
-def test_importing_millstream_loads_no_engine() -> None:
-    """A program that only describes a topology, or a client that holds tasks only, does not pay for Spark."""
-    engines = {"pyspark", "py4j", "confluent_kafka", "kafka", "rocksdict", "duckdb"}
-    heavy = engines | {"pandas", "numpy", "pyarrow", "fastapi", "uvicorn", "pydantic", "rich", "IPython"}
-    code = f"import sys, millstream; print(sorted(set(sys.modules) & {heavy}))"
+def test_what_is_loaded_later_is_where_type_checkers_find_it() -> None:
+    """The table of homes says the same as the imports under TYPE_CHECKING."""
+    (block,) = (
+        node
+        for node in syntax_of(Path(millstream.__file__)).body
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name)
+    )
+    imported = {
+        node.module.removeprefix("millstream."): sorted(alias.name for alias in node.names)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module
+    }
+    assert {home: sorted(names.split()) for home, names in millstream._HOMES.items()} == imported
+
+
+def test_the_public_names_are_listed_before_they_are_loaded() -> None:
+    """`dir(millstream)` has them, for completion in a notebook; another name is no attribute."""
+    code = "import millstream; print(sorted({*millstream.__all__} - {*dir(millstream)}))"
+    assert said(code) == "[]"
+    with pytest.raises(AttributeError, match=r"^module 'millstream' has no attribute 'KStreams'$"):
+        _ = millstream.KStreams  # type: ignore[attr-defined]
+
+
+def said(code: str) -> str:
+    """What a Python of its own prints."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.strip() == "[]"
+    return done.stdout.strip()
+
+
+def test_importing_millstream_loads_nothing_else() -> None:
+    """A worker, a command and a test load what they use. The exceptions are there, and what makes functions
+    work before Spark."""
+    code = (
+        "import sys; before = {*sys.modules}; import millstream; "
+        "print(*sorted(name for name in {*sys.modules} - before "
+        "if name.split('.')[0] not in sys.stdlib_module_names), 'importlib.abc' in sys.modules)"
+    )
+    assert said(code) == "millstream millstream.dsl millstream.dsl.early_functions millstream.errors False"
+
+
+def test_the_public_names_load_no_engine() -> None:
+    """A program that only describes a topology, or a client that holds tasks only, does not pay for Spark;
+    and one without a schema registry not for HTTP."""
+    engines = {"pyspark", "py4j", "confluent_kafka", "kafka", "rocksdict", "duckdb"}
+    heavy = engines | {
+        "pandas",
+        "numpy",
+        "pyarrow",
+        "fastapi",
+        "uvicorn",
+        "pydantic",
+        "rich",
+        "IPython",
+        "http",
+    }
+    assert said(f"import sys; from millstream import *; print(sorted({{*sys.modules}} & {heavy}))") == "[]"
 
 
 def test_the_version_is_the_projects() -> None:

@@ -7,7 +7,6 @@ import platform
 import resource
 import time
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,6 +94,8 @@ def examine(given: Mapping[str, Any], topology: Topology | None) -> Facts:
 
 
 def _machine() -> dict[str, Any]:
+    from importlib import metadata
+
     import psutil
 
     from millstream.jars.jar_table import connector_versions
@@ -125,6 +126,8 @@ def _java() -> dict[str, Any]:
 
 
 def _jars() -> dict[str, Any]:
+    from importlib import metadata
+
     from millstream.cache import cache_path
     from millstream.jars.jar_table import connector_set, jar_sets
     from millstream.kernel import shipped_kernel

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable
 from enum import StrEnum
-from importlib import metadata
 from typing import Annotated
 
 import typer
@@ -126,6 +125,8 @@ def version(json: Json = False) -> None:
 
 
 def _installed(name: str) -> str:
+    from importlib import metadata
+
     if name == "millstream":
         from millstream import __version__
 

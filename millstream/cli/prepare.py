@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from datetime import timedelta
-from importlib import metadata
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,10 +36,12 @@ def prepare(
     Programs then start faster here, and without a network. It takes one or two minutes; run it as the user
     that will run the programs. Exit code 1 if something that programs need is not available.
     """
+    from importlib.metadata import version
+
     from millstream.jars import connector_set, ensure_jars
 
     began = time.monotonic()
-    paths = ensure_jars(connector_set(metadata.version("pyspark")))
+    paths = ensure_jars(connector_set(version("pyspark")))
     found: dict[str, Any] = {"jars": len(paths), "jars_folder": str(paths[0].parent)}
     lines = [f"jars     {len(paths)} in {paths[0].parent}"]
     if not jars_only:

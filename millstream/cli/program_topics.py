@@ -14,12 +14,11 @@ from millstream.cli.error_messages import Debug
 from millstream.cli.output import Json, counted, print_as, table, yes
 from millstream.cli.program import AppDir, Program, load_topology
 from millstream.errors import StreamsException
-from millstream.ports import TopicDescription, Topics
-from millstream.topology.internal_topics import InternalTopic
 
 if TYPE_CHECKING:
     from millstream.config import StreamsConfig
-    from millstream.topology.internal_topics import InternalTopics
+    from millstream.ports import TopicDescription, Topics
+    from millstream.topology.internal_topics import InternalTopic, InternalTopics
     from millstream.topology.topology import Topology
 
 __all__ = ["Need", "look", "needs_as_dict", "needs_table", "refuse_other_counts", "topics"]
@@ -95,6 +94,8 @@ def topics(
     other counts than those given, nothing is created. The client creates what it owns, changelogs and
     repartition topics, when it starts. Exit code 1 if a topic is missing or does not fit.
     """
+    from millstream.topology.internal_topics import InternalTopic
+
     if not create and (partitions is not None or replication_factor is not None):
         raise typer.BadParameter(
             "--partitions and --replication-factor say what to create; give --create too",

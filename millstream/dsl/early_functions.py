@@ -13,10 +13,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader  # it loads thirty modules, and `import millstream` few
 
 __all__ = ["data_type", "install"]
 
@@ -50,7 +52,7 @@ def install() -> None:
         sys.meta_path.insert(0, _Finder())
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Patches one module when it is imported, then removes itself."""
 
     def find_spec(
@@ -64,13 +66,13 @@ class _Finder(MetaPathFinder):
             spec: ModuleSpec | None = look(fullname, path, target) if look is not None else None
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, self)
+                    spec.loader = _Loader(spec.loader, self)  # type: ignore[assignment]  # see the import
                 return spec
         return None
 
 
-class _Loader(Loader):
-    def __init__(self, own: Loader, finder: MetaPathFinder) -> None:
+class _Loader:
+    def __init__(self, own: Loader, finder: _Finder) -> None:
         self._own, self._finder = own, finder
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:

@@ -19,7 +19,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from millstream.errors import (
     ConfigException,
@@ -27,13 +27,15 @@ from millstream.errors import (
     SerializationException,
     TopologyException,
 )
-from millstream.registry.registry_client import Registered, Registry, registry_of
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes import avro_reader, avro_types, json_schema_types, protobuf_types
 from millstream.serdes.avro_nodes import MisreadError
 from millstream.serdes.formats import JsonSerde, ListSerde
 from millstream.serdes.serde import Serde
 from millstream.serdes.windowed_serdes import WindowedSerde
+
+if TYPE_CHECKING:
+    from millstream.registry.registry_client import Registered, Registry
 
 __all__ = [
     "AvroSerde",
@@ -87,6 +89,8 @@ class RegistrySerde(Serde):
         Raises:
             ConfigException: none is configured.
         """
+        from millstream.registry.registry_client import registry_of  # it loads HTTP
+
         if self.settings is None:
             raise ConfigException(
                 f"serde '{self.name}' needs a schema registry: set the configuration 'schema.registry.url', "

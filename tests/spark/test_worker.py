@@ -11,7 +11,6 @@ import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from pyspark import cloudpickle
 from tiers import examples
 from waiting import wait_until
 
-import millstream
 from millstream.errors import SerializationException
 from millstream.serdes.serdes import Serdes
 from millstream.spark.worker.folding import Folding, FoldSerdes
@@ -111,10 +109,6 @@ def test_a_worker_imports_no_more_than_a_program_needs(other: Other) -> None:
 
     def imported(frames: list[Any], alive: Callable[[], None]) -> list[list[bytes | None]]:
         names = [name for name in sys.modules if name in ("pyspark", "millstream.config", "pandas")]
-        import millstream
-        from millstream import StreamsConfig
-
-        assert millstream.StreamsConfig is StreamsConfig
         from pyspark import cloudpickle
 
         assert cloudpickle.dumps(imported)
@@ -134,25 +128,6 @@ class Asking:
 
     def close(self) -> None:
         print("closed", file=sys.stderr, flush=True)
-
-
-def test_a_worker_finds_millstream_where_an_import_would() -> None:
-    """Such as by the finder of an editable installation, which is not on the path."""
-    package = Path(millstream.__file__)
-    before = f"""
-import sys
-from importlib.util import spec_from_file_location
-from pathlib import Path
-
-class Finder:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        return spec_from_file_location(name, {str(package)!r}) if name == "millstream" else None
-
-sys.path[:] = [place for place in sys.path if not Path(place, "millstream").exists()]
-sys.meta_path.append(Finder)
-"""
-    subprocess.run([sys.executable, "-c", before + START], stdin=subprocess.DEVNULL, check=True, timeout=60)
 
 
 def test_a_program_asks_before_it_answers_and_is_told_when_nobody_comes_back(other: Other) -> None:

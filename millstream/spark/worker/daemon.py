@@ -12,7 +12,10 @@ import importlib
 import sys
 import zipimport
 
-_WORKERS_NEED = ("numpy", "pyarrow", "pandas", "pyspark.worker", "pyspark.sql.pandas.serializers")
+_WORKERS_NEED = (
+    *("numpy", "pyarrow", "pandas", "pyspark.worker", "pyspark.sql.pandas.serializers"),
+    *("millstream.dsl.builder", "millstream.runtime.client"),  # the module of a user's function imports them
+)
 
 
 def _forget_archives() -> None:

@@ -4,7 +4,7 @@ The other end is `kernel/src/io/millstream/kernel/python/Worker.java`; `Message.
 protocol of the pipe between them. A program gets the columns of a request and returns columns: lists of byte
 strings or None, or of numbers. Before it answers, it may query its caller (`Caller.ask`).
 
-It imports nothing of Spark, and of Millstream only what programs need (`START`), so that it starts quickly.
+It imports nothing of Spark, and of Millstream only what programs need, so that it starts quickly.
 It ends when the pipe closes, whatever a function is doing then.
 """
 
@@ -35,30 +35,8 @@ from millstream.kernel import constants
 
 __all__ = ["START", "Caller", "Column", "Program", "decoded", "encoded", "main"]
 
-START = """
-import sys
-from functools import cache
-from importlib.util import find_spec, module_from_spec
-
-spec = find_spec("millstream")
-package = module_from_spec(spec)
-
-
-def load(name):
-    del package.__getattr__
-    spec.loader.exec_module(package)
-    return getattr(package, name)
-
-
-package.__getattr__ = load
-sys.modules["millstream"] = package
-
-from millstream.spark.worker.program_worker import main
-
-main()
-"""
-"""What Python runs for a worker. `import millstream` alone would take half a second of CPU: so the package is
-there, and what its `__init__.py` imports comes as soon as somebody asks for something in it."""
+START = "from millstream.spark.worker.program_worker import main; main()"
+"""What Python runs for a worker."""
 
 Column: TypeAlias = "Sequence[bytes | None] | array[int]"
 """Byte strings, or numbers: of the type `i`, 4 bytes each, or `q`, 8 bytes."""

@@ -95,8 +95,8 @@ class TopologyTestDriver:
     Every topic has one partition. The first driver of a process starts Spark (5 s), which keeps running.
 
     With `record_by_record=True`, the results are those of Kafka Streams' driver, which processes and commits
-    one record at a time: no two records of a list, or of an internal topic, share a batch. A batch takes a third
-    of a millisecond.
+    one record at a time: no two records of a list, or of an internal topic, share a batch. A batch takes a
+    third of a millisecond.
 
     Args:
         topology: the result of `StreamsBuilder.build()`.

@@ -140,7 +140,7 @@ def test_an_order_gets_the_price_of_its_time() -> None:
 @pytest.mark.spark
 def test_the_fixture_and_the_driver_of_the_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver for each test; and one in which every record gives an update."""
-    module(monkeypatch, "orders", topology=orders_of_customers())
+    module(monkeypatch, "orders", topology=orders_of_customers(), config={"client.id": "orders"})
     module(monkeypatch, "pytest", fixture=contextmanager)
     names = run("test-a-topology.md")
     with names["driver"]() as driver:

@@ -14,7 +14,7 @@ from java_programs import KernelJava
 def test_the_last_change_of_each_key_has_the_last_rows_of_both(
     capacity: int, budget: int, kernel_java: KernelJava
 ) -> None:
-    """Also where one table's cache is full, of slices or of bytes, while the other one tells. With room in it, a
+    """Also where one cache is full, of slices or of bytes, while the other table tells. With room in it, a
     key is told once for each side that has changed."""
     chance = random.Random(capacity)
     batches = [

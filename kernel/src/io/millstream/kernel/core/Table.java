@@ -9,8 +9,8 @@ import java.util.function.LongSupplier;
  * The slices of an aggregation, with a cache over the state: each is written once per commit.
  *
  * <p>A change is emitted once per commit as well, with its last value, as by a store with a cache; or at once.
- * When the cache is full, everything in it is written and emitted. The slices that were used last stay in it. It is full
- * when it has so many slices, or so many bytes.
+ * When the cache is full, of slices or of bytes, everything in it is written and emitted. The slices that were used
+ * last stay in it.
  */
 public final class Table {
     /** The default capacity of the cache, in slices. */

@@ -258,6 +258,7 @@ public final class Table {
         }
         slice.isDue = false;
         slice.windows.clear();
+        weigh(slice);
     }
 
     /** The window has to be written, without emitting that. */

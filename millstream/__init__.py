@@ -464,10 +464,16 @@ _read_types_of_functions()
 if not TYPE_CHECKING:  # who checks types is to refuse other names
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOME_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-        return found
+        if name in _HOME_OF:
+            found = globals()[name] = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+            return found
+        inside = f"{__name__}.{name}"
+        try:
+            return import_module(inside)  # as if all had been loaded
+        except ModuleNotFoundError as error:
+            if error.name != inside:
+                raise
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *_HOME_OF})

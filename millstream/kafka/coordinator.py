@@ -477,7 +477,7 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
 
     def coordinator_dead(self, error: BaseException | str) -> None:
         """After a failure of the connection, or if the broker says that it cannot serve the group."""
-        if isinstance(error, BaseException):
+        if isinstance(error, kafka_errors.BrokerResponseError):  # others may follow from what we do ourselves
             self._note_trouble(error)
         super().coordinator_dead(error)
 

@@ -282,10 +282,9 @@ class KafkaMembership:
             if not standing.inside and now >= self._tell_at:
                 self._tell_at = now + _TELL_AGAIN_S
                 log.warning(
-                    "not a member of group '%s': not let in by %s for %g s (%s); still trying",
+                    "not a member of group '%s': %s has not admitted it yet (%s); still trying",
                     self._group_id,
                     ",".join(self._options["bootstrap_servers"]),
-                    patience,
                     client.trouble or "no error",
                 )
 
@@ -319,6 +318,8 @@ class KafkaMembership:
             self._news.pop()  # an outdated one
         self._news.append(_Assigned(assignment, generation))
         self._tell_at = 0.0
+        if self._client is not None:
+            self._client.trouble = ""
         self._changed.notify_all()
 
 

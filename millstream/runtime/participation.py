@@ -144,8 +144,10 @@ class Participation:
         )
         self._grown: dict[str, int] = {}
         """The numbers of partitions of topics that have grown."""
+        self._was_warm = False
+        """Whether Spark was kept warm, the last time."""
         self._warm_again_at = math.inf
-        """From when on Spark is started ahead again, if it does not run."""
+        """When to try again to start Spark ahead."""
         self._left_out: tuple[str, ...] = ()
 
     # --- thread.Application --------------------------------------------------------------------------------
@@ -247,11 +249,12 @@ class Participation:
                         exc_info=None if isinstance(error, StreamsException) else error,
                     )
             else:
-                self._warm_again_at = 0
+                self._was_warm = True
                 log.info("stream-client [%s] keeps Spark warm", self._client_id)
                 self.rejoin("Spark is warm")
 
         self._warm_again_at = math.inf
+        self._was_warm = False
         threading.Thread(target=warm_up, name=f"{self._client_id}-WarmUp", daemon=True).start()
 
     def leave(self, timeout_s: float) -> None:
@@ -331,7 +334,8 @@ class Participation:
     def tick(self) -> None:
         if self._owner.state.is_wanted:
             self.report_warm()  # one that has warmed up may have waited long enough for others
-            if time.monotonic() >= self._warm_again_at and not self._assembly.is_warm:
+            is_gone = self._was_warm and not self._assembly.is_warm
+            if time.monotonic() >= self._warm_again_at or is_gone:
                 self.keep_warm()
 
     # --- inside ------------------------------------------------------------------------------------------

@@ -158,7 +158,6 @@ class MemoryEngine:
         handlers: RecordHandlers = FAIL,
         cached: bool = True,
         timestamp_extractor: Extractor | None = None,
-        config: Mapping[str, Any] | None = None,
         registry: RegistrySettings | None = None,
     ) -> MemoryPipeline | MemoryQuery:
         """Compile a pipeline and start its query.
@@ -175,7 +174,7 @@ class MemoryEngine:
             self.repartition_serdes,
             cached,
             timestamp_extractor=timestamp_extractor,
-            config=config or {},
+            config=handlers.configs,
             is_timed=True,
             registry=registry,
             frame=self.frame,
@@ -320,16 +319,11 @@ class _MemoryStream:
         )
 
     def add(self, records: Iterable[KafkaRecord]) -> None:
-        lines = [_encoded(record) for record in records]
+        lines = "\n".join(_encoded(record) for record in records)
         if lines:
-            rows = _lines(self._jvm, lines)
+            text = java_class(self._jvm, "java.io.StringReader")(lines)
+            rows = java_class(self._jvm, "org.apache.commons.io.IOUtils").readLines(text)
             self._stream.addData(java_class(self._jvm, "org.apache.spark.api.python.PythonUtils").toSeq(rows))
-
-
-def _lines(jvm: Any, lines: Sequence[str]) -> Any:
-    """These lines as a list of Java's: JSON contains no line breaks, so all of them go over in one call."""
-    text = java_class(jvm, "java.io.StringReader")("\n".join(lines))
-    return java_class(jvm, "org.apache.commons.io.IOUtils").readLines(text)
 
 
 def _all_answered(pipeline: str, rows: Iterable[dict[str, Any]], asking: Asking | None) -> list[KafkaRecord]:

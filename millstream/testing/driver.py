@@ -95,13 +95,13 @@ class TopologyTestDriver:
     Every topic has one partition. The first driver of a process starts Spark (5 s), which keeps running.
 
     With `record_by_record=True`, the results are those of Kafka Streams' driver, which processes and commits
-    one record at a time: no two records of a list, or of an internal topic, share a batch. A batch takes a
-    third of a millisecond.
+    one record at a time: no two records of a list, or of an internal topic, share a batch. Without
+    Python functions, a batch takes a third of a millisecond.
 
     Args:
         topology: the result of `StreamsBuilder.build()`.
         config: a client's, so that what it says holds in the test: serdes, handlers, dead letters. Nothing is
-            required. `spark.*` keys are passed to Spark.
+            required. `spark.*` keys are passed to Spark, except those that say which cluster to use.
         initial_wall_clock_time: the timestamp of the first record piped without one; None means now.
         record_by_record: process each record separately.
         spark: the SparkSession to use.
@@ -126,8 +126,7 @@ class TopologyTestDriver:
         spark: Any = None,
         max_rounds: int = 50,
     ) -> None:
-        needed = {"application.id": "test", "bootstrap.servers": "localhost:9092"}
-        settings = StreamsConfig({**needed, **(config or {})})
+        settings = _client_settings(config or {})
         self._topology = topology
         self._application_id = settings.application_id
         self._now = (
@@ -180,7 +179,7 @@ class TopologyTestDriver:
         self._pipelines: list[MemoryPipeline | MemoryQuery] = []
         try:
             if topology.queries:  # tables alone need no Spark
-                engine = self._engine = MemoryEngine(spark, settings.spark)
+                engine = self._engine = MemoryEngine(spark, _of_this_machine(settings.spark))
             for pipeline in writers_first(topology.queries):
                 self._pipelines.append(
                     engine.pipeline(
@@ -195,7 +194,6 @@ class TopologyTestDriver:
                         timestamp_extractor=extractor(
                             settings.get("default.timestamp.extractor"), "'default.timestamp.extractor'"
                         ),
-                        config=settings,
                         registry=self._registry,
                     )
                 )
@@ -751,6 +749,22 @@ def _reads(node: Input, topic: str, application_id: str) -> bool:
             node.pattern is not None and node.pattern.fullmatch(topic) is not None
         )
     return topic == node.topic
+
+
+def _client_settings(config: Mapping[str, Any]) -> StreamsConfig:
+    """What a client would be configured with; a driver needs neither an application nor brokers."""
+    given = config.given if isinstance(config, StreamsConfig) else config
+    told = {name: value for name, value in given.items() if value is not None}
+    return StreamsConfig({"application.id": "test", "bootstrap.servers": "localhost:9092", **told})
+
+
+def _of_this_machine(spark: Mapping[str, str]) -> dict[str, str]:
+    """Settings of Spark without those that would have a test run on a cluster."""
+    return {
+        name: value
+        for name, value in spark.items()
+        if not name.startswith("spark.submit.") and (name != "spark.master" or value.startswith("local"))
+    }
 
 
 def _serde(given: Any) -> Serde | None:

@@ -10,17 +10,19 @@ from java_programs import KernelJava
 
 
 @pytest.mark.disk
-@pytest.mark.parametrize(("capacity", "budget"), [(2, 1 << 40), (1_000, 1 << 40), (1_000, 2_000)])
+@pytest.mark.parametrize(
+    ("capacity", "budget", "keys"), [(2, 1 << 40, 12), (1_000, 1 << 40, 12), (1_000, 2_000, 100)]
+)
 def test_the_last_change_of_each_key_has_the_last_rows_of_both(
-    capacity: int, budget: int, kernel_java: KernelJava
+    capacity: int, budget: int, keys: int, kernel_java: KernelJava
 ) -> None:
     """Also where one cache is full, of slices or of bytes, while the other table tells. With room in it, a
     key is told once for each side that has changed."""
     chance = random.Random(capacity)
     batches = [
         [
-            (chance.random() < 0.5, f"k{chance.randrange(12)}", chance.choice(["x", "y", "z", None]))
-            for _ in range(chance.randrange(40))
+            (chance.random() < 0.5, f"k{chance.randrange(keys)}", chance.choice(["x", "y", "z", None]))
+            for _ in range(chance.randrange(4 * keys))
         ]
         for _ in range(30)
     ]
@@ -33,5 +35,5 @@ def test_the_last_change_of_each_key_has_the_last_rows_of_both(
     last = {key: (left, right) for _, key, left, right in told}
     assert last == {key: (rows[True].get(key), rows[False].get(key)) for key in {*rows[True], *rows[False]}}
     changed = sum(len({(is_left, key) for is_left, key, _ in batch}) for batch in batches)
-    has_room = capacity > 12 and budget > 12 * 500
+    has_room = capacity > keys and budget > 500 * keys
     assert len(told) == changed if has_room else len(told) > changed

@@ -20,7 +20,7 @@ from millstream.runtime.state.roster import Roster
 from millstream.runtime.state.supervision import ShutdownApplication
 from millstream.runtime.state.turn import Turn
 
-SCHEDULES = int(os.environ.get("MILLSTREAM_SCHEDULES", "600"))
+SCHEDULES = int(os.environ.get("MILLSTREAM_SCHEDULES", "1000"))
 FIRST = int(os.environ.get("MILLSTREAM_FIRST_SCHEDULE", "0"))
 STEPS = 40
 

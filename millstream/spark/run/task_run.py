@@ -264,7 +264,7 @@ def has_news(report: Mapping[str, Any]) -> bool:
 
 
 def with_ends(report: Mapping[str, Any], ends: Mapping[TopicPartition, int]) -> Mapping[str, Any]:
-    """The kernel's report, as Spark has it of a batch."""
+    """The kernel's report, in the form of Spark's report of a batch."""
     (source,) = report["sources"]
     latest: dict[str, dict[str, int]] = {}
     for at, end in ends.items():

@@ -37,9 +37,13 @@ final class Slice extends SliceName {
     long size() {
         long now = OWN_SIZE + key.length;
         for (Window window : windows) {
-            now += WINDOW_SIZE + Parts.size(window.parts);
+            now += size(window);
         }
         return now;
+    }
+
+    static long size(Window window) {
+        return WINDOW_SIZE + Parts.size(window.parts);
     }
 
     /** The place of the first window whose start is not before this; the number of windows, if there is none. */

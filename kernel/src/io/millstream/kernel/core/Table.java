@@ -17,6 +17,8 @@ public final class Table {
     public static final int CAPACITY = 200_000;
 
     private static final int SEEN = 1 << 12;
+    /** So few slices are not too many, however large they are: a large one would be written at each record. */
+    private static final int LEAST = 16;
 
     private final SliceState kept;
     private final Output output;
@@ -25,6 +27,8 @@ public final class Table {
     private final LongSupplier budget;
     /** The approximate size of the slices in the cache, and of those that were only looked up. */
     private long size;
+
+    private long seenSize;
 
     private HashMap<SliceName, Slice> cache = new HashMap<>();
     /** Slices that were not used lately, and are in the state as they are here. */
@@ -86,12 +90,12 @@ public final class Table {
 
     /** Called before a record: makes room if the cache is full. Earlier slices and windows are then invalid. */
     void makeRoom() {
-        if ((cache.size() >= capacity || size > budget.getAsLong() / 2) && !isEmitting) {
+        boolean isFull = cache.size() >= capacity || size > budget.getAsLong() / 2 && cache.size() >= LEAST;
+        if (isFull && !isEmitting) {
             flush();
             older = cache;
             cache = new HashMap<>();
             last = null;
-            seen = null;
             size = 0;
         }
     }
@@ -128,6 +132,7 @@ public final class Table {
         if (seen != null) {
             int place = asked.hashCode() & SEEN - 1;
             if (asked.equals(seen[place])) {
+                seenSize -= seen[place].size;
                 seen[place] = null;
             }
         }
@@ -155,13 +160,17 @@ public final class Table {
         if (slice != null) {
             return slice;
         }
-        if (seen == null) {
+        if (seen == null || seenSize > budget.getAsLong() / 2) {
             seen = new Slice[SEEN];
+            seenSize = 0;
         }
         int place = asked.hashCode() & SEEN - 1;
-        if (!asked.equals(seen[place])) {
-            seen[place] = new Slice(asked, read(key, number));
-            weigh(seen[place]);
+        Slice before = seen[place];
+        if (!asked.equals(before)) {
+            slice = new Slice(asked, read(key, number));
+            slice.size = slice.size();
+            seenSize += slice.size - (before == null ? 0 : before.size);
+            seen[place] = slice;
         }
         return seen[place];
     }
@@ -185,6 +194,9 @@ public final class Table {
         slice.windows.add(place, window);
         window.slice = slice;
         window.dirty = true;
+        long added = Slice.size(window);
+        slice.size += added;
+        size += added;
     }
 
     /** The value of a window has changed. */

@@ -22,8 +22,8 @@ import org.rocksdb.WriteBufferManager;
  * one cache of blocks, indexes and filters; of it, at most a third is for what is not yet written to files.
  *
  * <p>On the heap, the changes that are not committed share an eighth of it: a task that has more than its share,
- * or than {@value #MOST_CHANGES} bytes, commits before the time. The entries that tasks have at hand share a quarter:
- * others are read from the state when they are needed.
+ * or than {@value #MOST_CHANGES} bytes, commits before the time. The entries that tasks have at hand share a quarter,
+ * but each table may have {@value #LEAST_ENTRIES} bytes: others are read from the state when they are needed.
  */
 final class Memory {
     static final String PROPERTY = "millstream.kernel.memory";
@@ -37,6 +37,7 @@ final class Memory {
     private static final long CHANGES = Runtime.getRuntime().maxMemory() / 8;
     private static final long MOST_CHANGES = 64L << 20;
     private static final long ENTRIES = Runtime.getRuntime().maxMemory() / 4;
+    private static final long LEAST_ENTRIES = 2L << 20;
     private static final long BUFFER = 16L << 20;
     /** It is read when a database is opened that was not closed. */
     private static final long MOST_LOG = 32L << 20;
@@ -124,9 +125,9 @@ final class Memory {
         TASKS.decrementAndGet();
     }
 
-    /** How many bytes of entries a task may have at hand. */
-    static long entries() {
-        return ENTRIES / Math.max(1, TASKS.get());
+    /** How many bytes of entries each of so many tables of a task may have at hand. */
+    static long entries(int tables) {
+        return Math.max(LEAST_ENTRIES, ENTRIES / Math.max(1, TASKS.get()) / tables);
     }
 
     /** How much a task may have changed before it has to commit. */

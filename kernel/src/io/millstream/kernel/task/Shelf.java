@@ -85,8 +85,7 @@ final class Shelf {
     }
 
     private Table table(Output output, boolean atOnce, int capacity) {
-        state.tables++;
-        return new Table(slices, output, atOnce, capacity, () -> Memory.entries() / state.tables);
+        return new Table(slices, output, atOnce, capacity, slices == null ? () -> Long.MAX_VALUE : state.share());
     }
 
     Core core(Output output, int capacity) {

@@ -15,6 +15,7 @@ import java.util.NavigableMap;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.BiConsumer;
+import java.util.function.LongSupplier;
 import org.rocksdb.ColumnFamilyDescriptor;
 import org.rocksdb.ColumnFamilyHandle;
 import org.rocksdb.DBOptions;
@@ -99,7 +100,7 @@ final class State implements AutoCloseable {
     private WriteOptions writing;
     private long changedBytes;
     /** How many tables of operators keep entries of it at hand. */
-    int tables;
+    private int tables;
     /** The time of the record at hand. */
     long timestamp;
 
@@ -318,6 +319,12 @@ final class State implements AutoCloseable {
         }
         part.puts.add(new Put(key, value, at));
         changedBytes += OVERHEAD + key.length + (value == null ? 0 : value.length);
+    }
+
+    /** How many bytes of entries one more table may have at hand. */
+    LongSupplier share() {
+        tables++;
+        return () -> Memory.entries(tables);
     }
 
     /** How much memory changes take that are not committed, about. */

@@ -37,8 +37,9 @@ log.addFilter(ESCAPED)
 _TICK_S = 0.05
 _CLIENT_TICK_S = 1.0
 _LEAST_PATIENCE_S = 2.0
-_TELL_AGAIN_S = 60.0
 """The minimum wait for an answer before another connection is tried."""
+_TELL_AGAIN_S = 60.0
+"""How often a client that is still waiting to be admitted says so."""
 
 
 @dataclass(slots=True)

@@ -39,11 +39,10 @@ from millstream.spark.run.failures import Report, first_line, report_of, report_
 from millstream.spark.run.task_run import (
     TaskRun,
     TaskSettings,
-    has_news,
     next_report,
+    reports_in,
     task_rows,
     task_writer,
-    with_ends,
 )
 from millstream.spark.worker.handler_calls import Asking, HandlerError, Question
 from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
@@ -243,7 +242,7 @@ class MemoryPipeline:
                 report = report_of(self._query, error)
                 raise translate(self.pipeline.name, topics, error, report=report)  # noqa: B904 - it has its cause
         report, *rows = map(json.loads, told.split("\n"))
-        too_many = self.drops.look([with_ends(report, {})] if has_news(report) else [])
+        too_many = self.drops.look(reports_in(report, dict))
         if too_many is not None:
             raise too_many
         return _all_answered(self.pipeline.name, rows, self._asking)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -33,12 +33,11 @@ __all__ = [
     "TaskProgress",
     "TaskRun",
     "TaskSettings",
-    "has_news",
     "is_up_to_date",
     "next_report",
+    "reports_in",
     "task_rows",
     "task_writer",
-    "with_ends",
 ]
 
 _FORMAT = "io.millstream.kernel.task.TaskTable"
@@ -213,7 +212,7 @@ class TaskRun:
             seen: the batch of the last report, and a text.
         """
         report = json.loads(self._runs.figures(self._id, next_report(seen)))
-        return [with_ends(report, self.progress().ends)] if has_news(report) else []
+        return reports_in(report, lambda: self.progress().ends)
 
     def unfinished(self) -> tuple[str, str]:
         """The offsets committed, and those reached, as Spark writes them."""
@@ -256,21 +255,23 @@ def next_report(seen: tuple[int, str] | None) -> int:
     return 0 if seen is None else seen[0] + 1
 
 
-def has_news(report: Mapping[str, Any]) -> bool:
-    """Whether the kernel reports that anything has happened."""
+def reports_in(
+    report: Mapping[str, Any], ends: Callable[[], Mapping[TopicPartition, int]]
+) -> list[Mapping[str, Any]]:
+    """The kernel's report, in the form of Spark's report of a batch; none if nothing has happened.
+
+    Args:
+        ends: where the partitions end; asked only if something has.
+    """
     (source,) = report["sources"]
     has_read = source["startOffset"] != source["endOffset"] or report["numInputRows"]
-    return bool(has_read or any(report["observedMetrics"].values()) or report["sink"]["metrics"])
-
-
-def with_ends(report: Mapping[str, Any], ends: Mapping[TopicPartition, int]) -> Mapping[str, Any]:
-    """The kernel's report, in the form of Spark's report of a batch."""
-    (source,) = report["sources"]
+    if not (has_read or any(report["observedMetrics"].values()) or report["sink"]["metrics"]):
+        return []
     latest: dict[str, dict[str, int]] = {}
-    for at, end in ends.items():
+    for at, end in ends().items():
         latest.setdefault(at.topic, {})[str(at.partition)] = end
     # Without a duration, it would be a report of a query that waits for records.
-    return {**report, "sources": [{**source, "latestOffset": latest}], "durationMs": {"addBatch": 0}}
+    return [{**report, "sources": [{**source, "latestOffset": latest}], "durationMs": {"addBatch": 0}}]
 
 
 def _plan(
